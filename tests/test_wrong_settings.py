@@ -51,6 +51,7 @@ def test_training_settings_in_a_task_file_are_refused_with_their_line(
         ({"assignments": ["memory_size=4"]}, "unknown setting 'memory_size'"),
         ({"assignments": ["memory.count=2"]}, "setting memory.count=2: .*queue has no count"),
         ({"assignments": ["learning_rate=yes"]}, "training.learning_rate: expected a number"),
+        ({"assignments": ["task.name=a b"]}, "name: expected a name of letters, .*'a b'"),
         ({"assignments": ["learning_rate="]}, "setting learning_rate=: expected key=value"),
         ({"assignments": ["gate_bias={forget: yes}"]}, "expected a number"),
         ({"assignments": ["lengths.train=[yes, 10]"]}, "expected numbers"),

@@ -65,7 +65,6 @@ _PLAIN = {
     "Input should be a valid boolean, unable to interpret input": "expected true or false",
     "Input should be a valid boolean": "expected true or false",
     "Input should be": "expected",
-    "String should match pattern": "expected a string of the form",
     "'str' instances are not allowed as a Sequence value": "expected a list of strings",
 }
 """Phrases of pydantic, and those that replace them; the longer ones come first."""

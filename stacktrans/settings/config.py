@@ -52,7 +52,7 @@ def path_parameters(generator: object) -> tuple[str, ...]:
 class TaskConfig(Section):
     """The task: its generator, parameters, alphabets and lengths."""
 
-    name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
+    name: Annotated[str, Field(pattern=r"^[\w.+-]+$", title="name of letters, digits and _ . + -")]
     """its name on the command line."""
     description: str = ""
     """the mapping from sources to targets, for people."""
@@ -60,7 +60,9 @@ class TaskConfig(Section):
     """the generator of its strings: one of `stacktrans list generators`."""
     parameters: Settings = Field(default_factory=dict)
     """parameters of the generator."""
-    paper: Annotated[str, Field(pattern=r"^[a-z]+[0-9]+$")] = "grefenstette2015"
+    paper: Annotated[
+        str, Field(pattern=r"^[a-z]+[0-9]+$", title="name and year such as hao2018")
+    ] = "grefenstette2015"
     """the paper that it is from, which has recipes for it."""
     lengths: TaskLengths | None = None
     """training and test lengths; null if no strings are drawn, as with a text."""

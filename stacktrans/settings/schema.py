@@ -28,7 +28,8 @@ _BOUNDS = {"ge": "from", "gt": "over", "le": "to", "lt": "to under"}
 _WRONG_FORM = {
     *("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type"),
     *("literal_error", "missing", "too_long", "too_short", "bool_type", "bool_parsing"),
-    *("string_type", "int_type", "int_parsing", "int_from_float", "float_type", "float_parsing"),
+    *("string_type", "string_pattern_mismatch", "int_type", "int_parsing", "int_from_float"),
+    *("float_type", "float_parsing"),
     *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
 }
 """Pydantic's errors that are reported by the type of the setting."""
@@ -117,7 +118,7 @@ def plain(annotation: Any) -> Any:
 
 def annotation_of(field: FieldInfo) -> Any:
     """The type of a field with its metadata."""
-    return Annotated[(field.annotation, *field.metadata, None)]
+    return Annotated[field.annotation, field]
 
 
 def fields(annotation: Any) -> dict[str, Any]:
