@@ -120,7 +120,10 @@ class Configuration:
         )
         self.last = Transition(next_state=state)
         self.observation: tuple[int, ...] = ()
-        self._reads = machine.relevant_positions
+        self._reads = [
+            position and (self.contents[position[0] // 2], position[0] % 2, position[1])
+            for position in machine.relevant_positions
+        ]
 
     def copy(self) -> Configuration:
         """A copy, which can be advanced independently."""
@@ -140,7 +143,7 @@ class Configuration:
 
     def observe(self, symbol: int) -> tuple[int, ...]:
         """All that the step at an input depends on; `EMPTY` for reads that are not relevant."""
-        read = [self.peek(*position) if position else EMPTY for position in self._reads]
+        read = [at[0].peek(at[1], at[2]) if at else EMPTY for at in self._reads]
         self.observation = symbol, *read, self.state
         return self.observation
 
