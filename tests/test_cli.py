@@ -84,7 +84,8 @@ def test_a_closed_pipe_keeps_the_exit_code_of_a_failed_verification(
     model: Path, tmp_path: Path
 ) -> None:
     done = shell(f"stacktrans verify {model} --json | true; exit ${{PIPESTATUS[0]}}", tmp_path)
-    assert (done.returncode, done.stderr) == (1, b"")
+    lines = done.stderr.splitlines()
+    assert (done.returncode, [line for line in lines if b"compiling" not in line]) == (1, [])
 
 
 def test_standard_output_that_is_a_file_is_not_replaced(tmp_path: Path) -> None:
