@@ -10,6 +10,7 @@ from command_line import run
 from pair_files import OPTIONS
 
 from stacktrans.inference.scores import Floats, Scores
+from stacktrans.showing.tables import csv_of
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
@@ -94,6 +95,7 @@ def test_label_scores_are_those_of_their_definitions() -> None:
     assert scores["recall"] == pytest.approx((probability > 0.5)[positive].mean())
     undefined = {"precision": None, "recall": None, "auc": None}
     assert label_scores(np.ones(0), np.ones(0), np.ones(0)) == undefined
+    assert csv_of([undefined, {"auc": 1.0}]) == "precision,recall,auc\n,,\n,,1.0\n"
 
 
 def test_strings_with_other_labels_have_no_share_in_label_scores() -> None:

@@ -299,15 +299,15 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def csv_of(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Entries as CSV, with a column for each field of any entry; missing fields are empty."""
+    """Entries as CSV, with a column for each field of any entry; missing values are empty."""
     longest = max(entries, key=len)
     names = dict.fromkeys([*longest, *(name for entry in entries for name in entry)])
-    return csv_text([[*names], *([entry.get(name, "") for name in names] for entry in entries)])
+    return csv_text([[*names], *([entry.get(name) for name in names] for entry in entries)])
 
 
 def as_cell(value: Any) -> Any:
     """A value as a cell of CSV; a text that a spreadsheet would compute gets a ' before it."""
-    if isinstance(value, int | float):
+    if value is None or isinstance(value, int | float):
         return value
     text = visible(str(value))
     return f"'{text}" if text.startswith(_FORMULA) else text
