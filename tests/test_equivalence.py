@@ -379,3 +379,33 @@ def test_tables_whose_entries_have_other_symbols_are_refused() -> None:
     check_symbols(machine)
     with pytest.raises(ValueError, match=r"outputs: the entry of .* has another symbol"):
         check_symbols(replace(machine, outputs=swapped))
+
+
+def labeling(task: Task, label: int, of_empty: int) -> Machine:
+    """A machine that labels all strings alike, except perhaps the empty one."""
+    size, series = len(task.source), Family("symbol", (*range(len(task.source)),))
+    labels = Family("label", (size, size + 1))
+    inputs = SymbolTable((Family("begin"), Family("separator"), series, labels))
+    first, others = Term(CONSTANT, 0), Term(CONSTANT, 1)
+    return Machine(
+        "own", task.source.symbols, task.target.symbols, (False, False), inputs,
+        SymbolTable((labels,)), (SymbolTable((Family("empty"),)),),
+        SymbolTable((Family("nothing read"), Family("some read"))), STACK, None, task.layout,
+        (
+            rule(when([0], None, None), (0, 0), after=first),
+            rule(when(range(2, 2 + size), None, None), (0, 0), after=others),
+            rule(when([1], None, [0]), (0, 0), Term(CONSTANT, of_empty), after=first),
+            rule(when(None, None, None), (0, 0), Term(CONSTANT, label), after=others),
+        ),
+    )  # fmt: skip
+
+
+def test_recognizers_that_differ_on_the_empty_string_alone_are_not_equivalent() -> None:
+    rules = {"S": [{"source": "a S:1"}, {"source": "b"}]}
+    given = {"characters": True, "labels": ["no", "yes"], "root": "S", "rules": rules}
+    task = make_task("mine", "membership", given)
+    one, other, third = (labeling(task, 0, of_empty) for of_empty in (0, 1, 0))
+    assert isinstance(prove_equivalent(one, third, task), Equivalence)
+    different = prove_equivalent(one, other, task)
+    assert isinstance(different, Counterexample)
+    assert different.source == ()

@@ -240,7 +240,7 @@ def _test_sets(
 def _all_pairs(task: Task, request: VerifyRequest, symbols: Sequence[str]) -> Iterator[Pair]:
     """All sources of some symbols up to a length, the shortest first, with their answers."""
     left = request.exhaustive
-    for length in range(1, request.longest + 1):
+    for length in range(task.layout.shortest_source, request.longest + 1):
         left -= len(symbols) ** length
         if left < 0:
             return
@@ -348,7 +348,8 @@ def _wrong_without_part(
     task = models[0].task
     source = task.source.decode(wrong.pair.source)
     rests = (source[:start] + source[start + size :] for start in range(0, len(source), size))
-    pairs = (pair for rest in rests if rest and (pair := task.exact_pair(rest)))
+    sources = (rest for rest in rests if len(rest) >= task.layout.shortest_source)
+    pairs = filter(None, map(task.exact_pair, sources))
     while block := [*itertools.islice(pairs, BLOCK)]:
         if answers := _wrong_answers(models, block):
             return answers[0]

@@ -1,8 +1,8 @@
 """Proofs that two machines give the same answers: by renaming, by their task, or by their product.
 
-Theorem. If `prove_equivalent` returns an `Equivalence`, then for every source of the task except
-the empty one, of any length, both machines give the same answer, that is, the same outputs at all
-scored positions and the same end; or neither gives an answer.
+Theorem. If `prove_equivalent` returns an `Equivalence`, then for every source of the task, of any
+length, both machines give the same answer, that is, the same outputs at all scored positions and
+the same end; or neither gives an answer. Only tasks with labels have the empty source.
 
 The proof is about the machines, run as `automata.execution` runs them. It is one of
 
@@ -121,7 +121,8 @@ def _by_product(
         )
     if pair.one.memories.moves or pair.other.memories.moves:
         raise Unproved("lists are supported only if both machines use them in the same way")
-    strings, symbols = AllStrings(len(pair.source)), representatives(classes)
+    strings = AllStrings(len(pair.source), layout.shortest_source)
+    symbols = representatives(classes)
     product = _PairProduct(pair, strings, symbols)
 
     def differs(prefix: Sequence[int]) -> bool:
@@ -200,7 +201,8 @@ class _PairProduct(Product):
 
     def steps(self, state: Any, top: Top) -> Iterator[ProductStep]:
         read, symbol = state
-        inputs = (symbol,) if symbol >= 0 else self.machine.layout.after if read != FRESH else ()
+        ends = self.machine.layout.after if self.reference.accepts(read, None) else ()
+        inputs = (symbol,) if symbol >= 0 else ends
         yield from (ProductStep(each, None, None, state) for each in inputs)
         if symbol < 0:
             for each, step in self._source_steps(read, None):

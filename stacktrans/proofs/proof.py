@@ -287,7 +287,7 @@ class BisimulationProver:
         symbols = sorted(representatives(self._classes))
         shorter = (
             source
-            for length in range(1, len(wrong))
+            for length in range(self._machine.layout.shortest_source, len(wrong))
             for source in itertools.product(symbols, repeat=length)
         )
         return next(filter(self._is_wrong, itertools.islice(shorter, MAX_TRIED)), tuple(wrong))

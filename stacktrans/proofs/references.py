@@ -316,16 +316,23 @@ class AllStrings(Reference):
 
     Args:
         size: number of symbols.
+        shortest: the length of the shortest strings, 0 or 1.
     """
 
     memory = None
 
-    def __init__(self, size: int) -> None:
-        self._symbols = range(size)
+    def __init__(self, size: int, shortest: int) -> None:
+        self._symbols, self._shortest = range(size), shortest
         self.interchangeable = (frozenset(self._symbols),)
 
     def steps(self, state: Hashable, top: Hashable | None) -> Iterator[ReferenceStep]:
         return (ReferenceStep(symbol, None, "read") for symbol in self._symbols)
+
+    def accepts(self, state: Hashable, top: Hashable | None) -> bool:
+        return not self._shortest or super().accepts(state, top)
+
+    def completed(self, prefix: Sequence[int]) -> list[int]:
+        return super().completed(prefix) if self._shortest else [*prefix]
 
 
 def symbol_classes(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:

@@ -140,7 +140,7 @@ def distinct_symbols(one: Machine, other: Machine) -> list[str]:
 
 def common_classes(one: Machine, other: Machine) -> Iterator[tuple[int, ...]]:
     """The source symbols, by their numbers, in classes that neither machine distinguishes."""
-    strings = AllStrings(len(one.source))
+    strings = AllStrings(len(one.source), one.layout.shortest_source)
     pairs = itertools.product(symbol_classes(one, strings), symbol_classes(other, strings))
     for symbols, others in pairs:
         if common := {*symbols} & {*others}:

@@ -234,6 +234,11 @@ class Layout:
         return bool(self.last) and not self.consecutive
 
     @property
+    def shortest_source(self) -> int:
+        """The length of the shortest sources: none is empty, unless it is labeled."""
+        return 0 if self.labels else 1
+
+    @property
     def sections(self) -> list[tuple[str, int]]:
         """The sections of the input ids in order, with their numbers of ids."""
         if self.first_source:
