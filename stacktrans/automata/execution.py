@@ -120,6 +120,7 @@ class Configuration:
         )
         self.last = Transition(next_state=state)
         self.observation: tuple[int, ...] = ()
+        # The row, the side and the depth of each read.
         self._reads = [
             position and (self.contents[position[0] // 2], position[0] % 2, position[1])
             for position in machine.relevant_positions
@@ -143,7 +144,7 @@ class Configuration:
 
     def observe(self, symbol: int) -> tuple[int, ...]:
         """All that the step at an input depends on; `EMPTY` for reads that are not relevant."""
-        read = [at[0].peek(at[1], at[2]) if at else EMPTY for at in self._reads]
+        read = [place[0].peek(place[1], place[2]) if place else EMPTY for place in self._reads]
         self.observation = symbol, *read, self.state
         return self.observation
 

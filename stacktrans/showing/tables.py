@@ -72,10 +72,11 @@ class Column(NamedTuple):
         return re.sub(f"{self.extra}$", "", text) if self.extra else text
 
     def cell(self, entry: Mapping[str, object]) -> str:
-        """The cell of an entry; empty if the entry lacks a field, or a number to format is None."""
+        """The cell of an entry; empty if the entry lacks a field, or it is None."""
+        known = {name: value for name, value in entry.items() if value is not None}
         try:
-            return (self.form or f"{{{self.name}}}").format_map(entry)
-        except (KeyError, TypeError):
+            return (self.form or f"{{{self.name}}}").format_map(known)
+        except KeyError:
             return ""
 
 

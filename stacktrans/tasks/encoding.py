@@ -51,7 +51,7 @@ def encode(layout: Layout, rows: Sequence[Sequence[Pair]], score_all: bool = Fal
     """Encode sequences of pairs, each a single pair, or consecutive ones.
 
     Args:
-        layout: the encoding.
+        layout: of the task.
         rows: the sequences.
         score_all: whether all symbols of a stream are scored, and not only predictable ones.
     """

@@ -31,10 +31,10 @@ MAX_CORRECTIONS = 5
 """How often it is trained further."""
 
 RELEARNED = ("50%", "5%")
-"""Losses under which that of a model without one of its memories must be halfway and in the end, or
-it is given up."""
+"""Losses under which that of a model without one of its memories must fall within the first and the
+second half of `RELEARNING`, or it is given up."""
 RELEARNING, LONGEST_RELEARNING = 100, 200
-"""Batches within which the loss must fall so far, and the largest number of batches."""
+"""Batches after which it is measured whether it has relearned its task, and the most of them."""
 
 SoftHardAccuracy = tuple[float, float]
 """Coarse accuracy of a model as it is, and with hard signals."""
