@@ -34,8 +34,8 @@ from robustness import write_section
 from stacktrans import __version__, cli
 from stacktrans.__main__ import main as main_of_program
 from stacktrans.common.errors import StacktransError
+from stacktrans.common.files import WEIGHTS
 from stacktrans.common.messages import INTERRUPTED
-from stacktrans.model.checkpoint import WEIGHTS
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.records import METRICS, SUMMARY
 from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.training.model_card import model_card
 
 ROOT = Path(__file__).parent.parent
@@ -144,7 +144,7 @@ def rewrite(model: Model) -> None:
     accuracy = {part: summary[part] for part in ("train", "test")}
     weights = loaded.model.state_dict()
     sharpness = loaded.model.sharpness
-    checkpoint.save(
+    checkpoint_files.save(
         place, loaded.config, weights, accuracy=accuracy, card=card, sharpness=sharpness
     )
     (place / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")

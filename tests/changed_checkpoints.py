@@ -6,8 +6,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stacktrans.common.files import SUMS, checksum_lines
-from stacktrans.model import checkpoint
+from stacktrans.common.files import CONFIG, SUMS, WEIGHTS, checksum_lines
 
 
 def reseal(directory: Path) -> None:
@@ -18,7 +17,7 @@ def reseal(directory: Path) -> None:
 
 def change_config(directory: Path, old: str, new: str) -> None:
     """Replace a part of a checkpoint's configuration."""
-    path = directory / checkpoint.CONFIG
+    path = directory / CONFIG
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -27,5 +26,5 @@ def change_config(directory: Path, old: str, new: str) -> None:
 
 def change_weights(directory: Path, weights: Mapping[str, Tensor]) -> None:
     """Replace a checkpoint's weights."""
-    save_file(dict(weights), directory / checkpoint.WEIGHTS)
+    save_file(dict(weights), directory / WEIGHTS)
     reseal(directory)

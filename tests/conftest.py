@@ -17,7 +17,7 @@ from tiny_models import tiny_config, tiny_model
 
 from stacktrans.common import registry
 from stacktrans.kernels import code_cache
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint_files
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
@@ -112,7 +112,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         transducer.classifier.weight.mul_(10 / 3)
         transducer.classifier.bias[layout.end] = 6
     path = tmp_path_factory.mktemp("models") / "untrained"
-    checkpoint.save(path, config, transducer.state_dict())
+    checkpoint_files.save(path, config, transducer.state_dict())
     return path
 
 
@@ -121,7 +121,7 @@ def saved(tmp_path: Path) -> Path:
     """A checkpoint of a tiny model, with a training state."""
     config = tiny_config()
     path = tmp_path / "run"
-    checkpoint.save(path, config, tiny_model(config).state_dict(), {"step": 3})
+    checkpoint_files.save(path, config, tiny_model(config).state_dict(), {"step": 3})
     return path
 
 

@@ -14,7 +14,7 @@ from test_text import small_run, write
 import stacktrans
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint_files
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
@@ -62,7 +62,7 @@ def tripling(directory: Path, *, endless: bool = False) -> Path:
         SymbolTable(tuple(Family(f"q{number}") for number in range(3))), STACK, None,
         Layout.joint(3, 2), tuple(rules),
     )  # fmt: skip
-    checkpoint.save_machine(directory / "machine", config, machine, "")
+    checkpoint_files.save_machine(directory / "machine", config, machine, "")
     return directory / "machine"
 
 
@@ -74,7 +74,7 @@ def endless_network(directory: Path, config: RunConfig, symbol: int) -> Path:
         for weight in model.parameters():
             weight.zero_()
         model.classifier.bias[symbol] = 10
-    checkpoint.save(directory / "network", config, model.state_dict())
+    checkpoint_files.save(directory / "network", config, model.state_dict())
     return directory / "network"
 
 

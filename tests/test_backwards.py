@@ -20,7 +20,8 @@ from stacktrans.inference.predictions import predictions
 from stacktrans.inference.scores import score
 from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import transduce_strings
-from stacktrans.model.checkpoint import Checkpoint, load, save, save_machine
+from stacktrans.model.checkpoint import Checkpoint, load
+from stacktrans.model.checkpoint_files import save, save_machine
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.encoding import encode
 from stacktrans.tasks.layout import Layout, Pair

@@ -12,6 +12,7 @@ from shapes import shaped
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
+from stacktrans.common.files import CONFIG
 from stacktrans.memory.buffers import (
     buffer_penalty,
     filled,
@@ -20,7 +21,7 @@ from stacktrans.memory.buffers import (
     writing_steps,
     written_weights,
 )
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint_files
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import ModelConfig
@@ -230,10 +231,10 @@ def test_a_buffered_model_for_anbncn_is_refused(command: str, tmp_path: Path) ->
     config = usual.model_copy(update={"model": small()})
     layout = usual.make_task().layout
     model = Transducer(config.model, layout.inputs, layout.outputs)
-    checkpoint.save(tmp_path, config, model.state_dict())
+    checkpoint_files.save(tmp_path, config, model.state_dict())
     more = ["ab"] if command == "inspect" else []
     done = invoke(command, str(tmp_path), *more, stdin=b"ab\n")
     assert done.returncode == 2
-    lines = (tmp_path / checkpoint.CONFIG).read_text().splitlines()
+    lines = (tmp_path / CONFIG).read_text().splitlines()
     line = 2 + lines.index("  buffers:")
     assert f"config.yaml:{line}: task anbncn is not for a buffered model" in done.err

@@ -11,9 +11,9 @@ from changed_checkpoints import change_config, change_weights, reseal
 from small_runs import CPU
 from tiny_models import tiny_config, tiny_model
 
+from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import SUMS, write_atomically
-from stacktrans.model import checkpoint
-from stacktrans.model.checkpoint import CheckpointError
+from stacktrans.model import checkpoint, checkpoint_files
 
 
 def test_a_saved_checkpoint_is_loaded_unchanged(saved: Path) -> None:
@@ -22,20 +22,20 @@ def test_a_saved_checkpoint_is_loaded_unchanged(saved: Path) -> None:
         assert torch.equal(loaded.model.state_dict()[name], weight)
     assert loaded.config == tiny_config()
     assert not loaded.model.training
-    assert checkpoint.load_training(saved) == {"step": 3}
+    assert checkpoint_files.load_training(saved) == {"step": 3}
 
 
 def test_a_run_is_loaded_from_its_best_checkpoint_or_else_its_last(tmp_path: Path) -> None:
     config = tiny_config()
-    checkpoint.save(tmp_path / "run" / "last", config, tiny_model(config, 1).state_dict(), {})
-    assert checkpoint.locate(tmp_path / "run").name == "last"
-    checkpoint.save(tmp_path / "run" / "best", config, tiny_model(config, 2).state_dict())
-    assert checkpoint.locate(tmp_path / "run").name == "best"
+    checkpoint_files.save(tmp_path / "run" / "last", config, tiny_model(config, 1).state_dict(), {})
+    assert checkpoint_files.locate(tmp_path / "run").name == "last"
+    checkpoint_files.save(tmp_path / "run" / "best", config, tiny_model(config, 2).state_dict())
+    assert checkpoint_files.locate(tmp_path / "run").name == "best"
 
 
 def test_saving_again_replaces_all(saved: Path) -> None:
     config = tiny_config(hidden_size=7)
-    checkpoint.save(saved, config, tiny_model(config).state_dict())
+    checkpoint_files.save(saved, config, tiny_model(config).state_dict())
     assert checkpoint.load(saved, CPU).config == config
     assert sorted(path.name for path in saved.parent.iterdir()) == ["run"]
     assert sorted(path.name for path in saved.iterdir()) == [
@@ -61,18 +61,21 @@ def test_a_failure_at_any_moment_loses_nothing(
 
     monkeypatch.setattr(os, call, failing)
     for calls in range(20):
-        before, left = checkpoint.load_training(checkpoint.locate(saved)), calls
+        before, left = checkpoint_files.load_training(checkpoint_files.locate(saved)), calls
         new = tiny_model(config, seed=calls).state_dict()
         try:
-            checkpoint.save(saved, config, new, {"step": calls})
+            checkpoint_files.save(saved, config, new, {"step": calls})
         except CheckpointError:
             left = 99
-            assert checkpoint.load_training(checkpoint.locate(saved)) in (before, {"step": calls})
+            assert checkpoint_files.load_training(checkpoint_files.locate(saved)) in (
+                before,
+                {"step": calls},
+            )
             checkpoint.load(saved, CPU)  # raises an error if the two are not of one checkpoint
         else:
             break
     assert calls > 1
-    assert checkpoint.load_training(checkpoint.locate(saved)) == {"step": calls}
+    assert checkpoint_files.load_training(checkpoint_files.locate(saved)) == {"step": calls}
     found = checkpoint.load(saved, CPU).model.state_dict()
     assert all(torch.equal(found[name], weight) for name, weight in new.items())
 
@@ -81,12 +84,12 @@ def test_a_kill_between_the_renames_leaves_the_old_one_to_be_found(tmp_path: Pat
     config = tiny_config()
     run = tmp_path / "run"
     for name in ("best", "last"):
-        checkpoint.save(run / name, config, tiny_model(config).state_dict(), {"step": 1})
+        checkpoint_files.save(run / name, config, tiny_model(config).state_dict(), {"step": 1})
         os.rename(run / name, run / f".{name}.old")
     assert checkpoint.load(run, CPU).config == config
-    assert checkpoint.load_training(checkpoint.last_checkpoint(run)) == {"step": 1}
-    checkpoint.save(run / "last", config, tiny_model(config).state_dict(), {"step": 2})
-    assert checkpoint.load_training(checkpoint.last_checkpoint(run)) == {"step": 2}
+    assert checkpoint_files.load_training(checkpoint_files.last_checkpoint(run)) == {"step": 1}
+    checkpoint_files.save(run / "last", config, tiny_model(config).state_dict(), {"step": 2})
+    assert checkpoint_files.load_training(checkpoint_files.last_checkpoint(run)) == {"step": 2}
 
 
 @pytest.mark.parametrize("size", [0, 5, 200, -1])
@@ -101,13 +104,13 @@ def test_truncated_training_state_is_refused(saved: Path) -> None:
     path = saved / "training.pt"
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(CheckpointError, match=r"training.pt: truncated"):
-        checkpoint.load_training(saved)
+        checkpoint_files.load_training(saved)
 
 
 def test_training_state_holds_no_code(saved: Path) -> None:
     torch.save({"harmful": Path("x")}, saved / "training.pt")
     with pytest.raises(CheckpointError, match=r"training.pt"):
-        checkpoint.load_training(saved)
+        checkpoint_files.load_training(saved)
 
 
 def test_another_format_is_refused(saved: Path) -> None:
@@ -134,7 +137,7 @@ def test_foreign_directories_are_refused(saved: Path, tmp_path: Path) -> None:
 
 def test_weights_of_another_model_are_refused(saved: Path, tmp_path: Path) -> None:
     config = tiny_config(hidden_size=9)
-    checkpoint.save(tmp_path / "other", config, tiny_model(config).state_dict())
+    checkpoint_files.save(tmp_path / "other", config, tiny_model(config).state_dict())
     shutil.copy(tmp_path / "other" / "model.safetensors", saved)
     with pytest.raises(CheckpointError, match="the configuration requires"):
         checkpoint.load(saved, CPU)
@@ -144,7 +147,7 @@ def test_a_directory_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     config = tiny_config()
     with pytest.raises(CheckpointError, match=r"file/run: can't write"):
-        checkpoint.save(tmp_path / "file" / "run", config, tiny_model(config).state_dict())
+        checkpoint_files.save(tmp_path / "file" / "run", config, tiny_model(config).state_dict())
 
 
 def test_texts_are_written_whole_or_not_at_all(

@@ -22,10 +22,9 @@ from shapes import shaped
 from small_runs import CPU
 from tiny_models import tiny_config, tiny_model
 
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import CheckpointError, StacktransError
 from stacktrans.common.files import SUMS
-from stacktrans.model import checkpoint
-from stacktrans.model.checkpoint import CheckpointError
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.model.transducer import Transducer, meta_transducer
 from stacktrans.model.weights import serialize
 from stacktrans.settings.model_config import (
@@ -41,7 +40,7 @@ FILES = ("config.yaml", "model.safetensors", "training.pt")
 
 def read(directory: Path) -> None:
     checkpoint.load(directory, CPU)
-    checkpoint.load_training(directory)
+    checkpoint_files.load_training(directory)
 
 
 def test_flipped_bits_are_refused_with_the_file_s_name(saved: Path) -> None:
@@ -116,7 +115,7 @@ def test_a_checkpoint_without_all_checksums_is_not_whole(
 
 def test_a_checkpoint_without_checksums_is_not_whole(saved: Path) -> None:
     (saved / SUMS).unlink()
-    for reading in (checkpoint.load_training, checkpoint.read_config):
+    for reading in (checkpoint_files.load_training, checkpoint_files.read_config):
         with pytest.raises(CheckpointError, match="SHA256SUMS: missing; the checkpoint"):
             reading(saved)
 
@@ -130,7 +129,7 @@ def test_a_training_state_that_unfolds_is_refused(saved: Path) -> None:
             archive.writestr(part, content + bytes(1 << 20))
     reseal(saved)
     with pytest.raises(CheckpointError, match=r"training.pt: truncated or damaged"):
-        checkpoint.load_training(saved)
+        checkpoint_files.load_training(saved)
 
 
 @contextmanager
@@ -310,14 +309,14 @@ def test_equal_weights_make_equal_files(saved: Path) -> None:
     assert len({serialize(weights, metadata) for _ in range(20)}) == 1
     assert safetensors.torch.load(serialize(weights, metadata)).keys() == weights.keys()
     before = {name: (saved / name).read_bytes() for name in FILES}
-    checkpoint.save(saved, tiny_config(), weights, {"step": 3})
+    checkpoint_files.save(saved, tiny_config(), weights, {"step": 3})
     assert before == {name: (saved / name).read_bytes() for name in FILES}
 
 
 def test_a_file_of_weights_says_what_it_is(saved: Path) -> None:
     accuracy = {"test": {"coarse": 0.5}}
     config = tiny_config()
-    checkpoint.save(saved, config, tiny_model(config).state_dict(), accuracy=accuracy)
+    checkpoint_files.save(saved, config, tiny_model(config).state_dict(), accuracy=accuracy)
     with safetensors.safe_open(saved / "model.safetensors", "pt") as file:
         metadata = file.metadata()
     assert json.loads(metadata.pop("accuracy")) == accuracy

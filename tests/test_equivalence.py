@@ -22,7 +22,8 @@ from stacktrans.automata.machine_file import check_symbols
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.inference.verification import VerifyRequest, verify, with_task
-from stacktrans.model.checkpoint import load, save, save_machine
+from stacktrans.model.checkpoint import load
+from stacktrans.model.checkpoint_files import save, save_machine
 from stacktrans.proofs.equivalence import Equivalence, prove_equivalent
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Invariant

@@ -30,7 +30,7 @@ from stacktrans.automata.machine_file import machine_json
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import CONFIG, MACHINE
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
@@ -425,7 +425,7 @@ def test_words_are_separated_by_ascii_spaces(tmp_path: Path) -> None:
     task = config.make_task()
     machine = rearranging(task, STACK)
     machine = replace(machine, task="reverse", words=(True, True), layout=task.layout)
-    checkpoint.save_machine(tmp_path / "machine", config, machine, "")
+    checkpoint_files.save_machine(tmp_path / "machine", config, machine, "")
     lines = [" s1 s2", "s1\ts200\x0bs7", "", "  ", "s1\u00a0s2", "s201", "s3 " * 40]
     answer_line = program(machine)
     done = run("transduce", tmp_path / "machine", stdin="\n".join(lines).encode())

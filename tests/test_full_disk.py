@@ -14,9 +14,9 @@ from command_line import SMALL, TRAIN, invoke
 from tiny_models import tiny_config, tiny_model
 
 from stacktrans.common import files
+from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import write_flushed
-from stacktrans.model import checkpoint
-from stacktrans.model.checkpoint import CheckpointError
+from stacktrans.model import checkpoint_files
 
 FILES = ("config.yaml", "model.safetensors", "training.pt", "SHA256SUMS", "README.md")
 COMMAND = [*TRAIN, "--task", "copy", "--memory", "queue", *SMALL]
@@ -46,7 +46,7 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_keeps_the_old_checkpoin
     monkeypatch.setattr(files, "write_flushed", full_at(name))
     other = tiny_model(tiny_config(), seed=1).state_dict()
     with pytest.raises(CheckpointError) as caught:
-        checkpoint.save(saved, tiny_config(), other, {"step": 4}, card="# model\n")
+        checkpoint_files.save(saved, tiny_config(), other, {"step": 4}, card="# model\n")
     message = f"{saved / name}: can't write the checkpoint: No space left on device"
     assert str(caught.value) == message
     assert caught.value.exit_code == 1
@@ -69,8 +69,8 @@ def test_a_full_disk_in_torch_is_an_ordinary_error(saved: Path) -> None:
     large = {"numbers": torch.zeros(10_000)}
     weights = tiny_model(tiny_config()).state_dict()
     with files_up_to(20_000), pytest.raises(CheckpointError, match=r"training.pt: .*too large"):
-        checkpoint.save(saved, tiny_config(), weights, large)
-    assert checkpoint.load_training(saved) == {"step": 3}
+        checkpoint_files.save(saved, tiny_config(), weights, large)
+    assert checkpoint_files.load_training(saved) == {"step": 3}
 
 
 def test_a_run_that_fills_the_disk_exits_with_1_and_can_be_resumed(

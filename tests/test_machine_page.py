@@ -26,7 +26,8 @@ from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Te
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.decoder import DecodingStep, decode
 from stacktrans.inference.trace import Trace, trace
-from stacktrans.model.checkpoint import Checkpoint, load, save_machine
+from stacktrans.model.checkpoint import Checkpoint, load
+from stacktrans.model.checkpoint_files import save_machine
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.page import PageModel, page_of
 from stacktrans.showing.traces import verdict

@@ -15,7 +15,8 @@ import stacktrans
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.inference.trace import trace
-from stacktrans.model.checkpoint import Checkpoint, load, save_machine
+from stacktrans.model.checkpoint import Checkpoint, load
+from stacktrans.model.checkpoint_files import save_machine
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.step_screen import screen
 

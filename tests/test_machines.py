@@ -24,7 +24,7 @@ from stacktrans.automata.machine import Machine
 from stacktrans.automata.machine_file import machine_from_json, machine_json, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, SymbolTable, Term
 from stacktrans.automata.wording import actions, state_names
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import CheckpointError, StacktransError
 from stacktrans.common.files import MACHINE
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import learner, refinement
@@ -35,7 +35,7 @@ from stacktrans.extraction.quantization import Codebook, QuantizedNetwork, coars
 from stacktrans.extraction.queries import Query, answers_of, random_queries, same_answers
 from stacktrans.extraction.symmetry import REPRESENTATIVES, symmetry_of
 from stacktrans.memory import make_memory
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.model.description import machine_line
 from stacktrans.model.transducer import Transducer
 from stacktrans.proofs.proof import Bisimulation, Counterexample, prove
@@ -104,7 +104,7 @@ def reversing(
     output_weights[:symbols, 2 + 2 * symbols :] = 20 * read
     weights["classifier.bias"][symbols] = 10
     path = directory / "model"
-    checkpoint.save(path, config, weights)
+    checkpoint_files.save(path, config, weights)
     return path
 
 
@@ -138,7 +138,7 @@ def reversing_beside(directory: Path, strength: float, symbols: int = LETTERS) -
     weights["classifier.weight"][:symbols, top] = 20 * torch.eye(symbols)
     weights["classifier.bias"][symbols] = 10
     path = directory / "model"
-    checkpoint.save(path, config, weights)
+    checkpoint_files.save(path, config, weights)
     return path
 
 
@@ -175,7 +175,7 @@ def comparing_ends(directory: Path) -> Path:
     weights["classifier.bias"][0] = 20
     weights["classifier.weight"][2, 2] = 100
     path = directory / "model"
-    checkpoint.save(path, config, weights)
+    checkpoint_files.save(path, config, weights)
     return path
 
 
@@ -200,7 +200,7 @@ def delaying(directory: Path, symbols: int = 2) -> Path:
     weights["classifier.weight"][:symbols, read] = 20 * torch.eye(symbols)
     weights["classifier.bias"][symbols] = 10
     path = directory / "model"
-    checkpoint.save(path, config, weights)
+    checkpoint_files.save(path, config, weights)
     return path
 
 
@@ -225,7 +225,7 @@ def counting_ones(directory: Path) -> Path:
     weights["controller.layers.0.bias"][1] = -20
     weights["classifier.weight"][:] = torch.tensor([[-5.0, 10.0], [5.0, 10.0], [0.0, -10.0]])
     path = directory / "model"
-    checkpoint.save(path, config, weights)
+    checkpoint_files.save(path, config, weights)
     return path
 
 
@@ -263,7 +263,7 @@ def remembering_the_last(directory: Path) -> Path:
     inputs[:, 2:12], inputs[:, 12:22] = 80 * torch.eye(10) - 40, -40
     weights["classifier.weight"][:10] = 20 * torch.eye(10)
     path = directory / "model"
-    checkpoint.save(path, config, weights)
+    checkpoint_files.save(path, config, weights)
     return path
 
 
@@ -280,7 +280,7 @@ def extracted(reverse: Path) -> Extraction:
 @pytest.fixture(scope="module")
 def saved(reverse: Path, extracted: Extraction, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("machines") / "machine"
-    checkpoint.save_machine(path, checkpoint.load(reverse).config, extracted.machine, "")
+    checkpoint_files.save_machine(path, checkpoint.load(reverse).config, extracted.machine, "")
     return path
 
 
@@ -530,7 +530,7 @@ def test_a_source_without_a_rule_has_no_answer_and_others_have(saved: Path, tmp_
         for rule in machine.rules
     ]
     lost = tmp_path / "lost"
-    checkpoint.save_machine(lost, loaded.config, replace(machine, rules=tuple(rules)), "")
+    checkpoint_files.save_machine(lost, loaded.config, replace(machine, rules=tuple(rules)), "")
     lines = b"#$\n!#\n$%\n"
     done = run("transduce", lost, "--json", stdin=lines)
     entries = [json.loads(line) for line in done.stdout.splitlines()]
@@ -756,7 +756,7 @@ def test_a_machine_is_printed_as_json(saved: Path) -> None:
 
 
 def test_a_machine_cannot_be_trained(saved: Path) -> None:
-    with pytest.raises(checkpoint.CheckpointError, match="no weights"):
+    with pytest.raises(CheckpointError, match="no weights"):
         checkpoint.load(saved).model  # noqa: B018
     trained = run("train", "--task", "reverse", "--from", saved)
     assert f"{saved}: a machine has no weights" in trained.stderr.decode()
@@ -817,7 +817,7 @@ def test_a_machine_that_contradicts_its_configuration_is_refused(
     saved: Path, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     contradict(saved, tmp_path, old, new)
-    with pytest.raises(checkpoint.CheckpointError, match=re.escape(f"{MACHINE}: {message}")):
+    with pytest.raises(CheckpointError, match=re.escape(f"{MACHINE}: {message}")):
         stacktrans.load(tmp_path)
 
 

@@ -10,7 +10,7 @@ import small_runs
 from small_runs import CPU
 from tiny_models import tiny_config, tiny_model
 
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.training.model_card import model_card
 
 
@@ -55,7 +55,7 @@ def card_of(directory: Path, place: str = "place", **more: Any) -> str:
     config = tiny_config()
     described = config.task.model_copy(update={"description": "a -> b\n\n# [x](y) `c` \x07"})
     config = config.model_copy(update={"task": described})
-    checkpoint.save(directory, config, tiny_model(config).state_dict())
+    checkpoint_files.save(directory, config, tiny_model(config).state_dict())
     return model_card(checkpoint.load(directory, CPU), SUMMARY, place, **more)
 
 

@@ -12,7 +12,7 @@ from small_runs import small_run
 
 import stacktrans
 from stacktrans import Model, UsageError
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint_files
 from stacktrans.model.transducer import Transducer
 
 LIMIT = 3
@@ -31,7 +31,7 @@ def tiny(path: Path, seed: int, *changes: str) -> Path:
         for weight in model.parameters():
             weight.mul_(3)
         model.classifier.bias[layout.end] += 1  # so that some answers end
-    checkpoint.save(path, config, model.state_dict())
+    checkpoint_files.save(path, config, model.state_dict())
     return path
 
 

@@ -10,7 +10,8 @@ from command_line import invoke
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.scores import score
 from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
-from stacktrans.model.checkpoint import load, save
+from stacktrans.model.checkpoint import load
+from stacktrans.model.checkpoint_files import save
 from stacktrans.settings.locations import shipped
 from stacktrans.tasks.lengths import Lengths
 

@@ -17,7 +17,7 @@ from stacktrans.automata.execution import Configuration
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
-from stacktrans.model.checkpoint import save_machine
+from stacktrans.model.checkpoint_files import save_machine
 from stacktrans.proofs.induction import InductionOverCounts
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, prove

@@ -21,7 +21,8 @@ from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.trace import trace
-from stacktrans.model.checkpoint import load, save_machine
+from stacktrans.model.checkpoint import load
+from stacktrans.model.checkpoint_files import save_machine
 from stacktrans.proofs.abstractions import Restart
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Bisimulation, Counterexample, Invariant, prove

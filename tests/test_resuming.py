@@ -14,9 +14,8 @@ from command_line import SMALL, shell
 from small_runs import CPU, assert_same_run, ignore, records_of, small_run, small_stream
 from test_rounding import mark_answers_right
 
-from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.messages import OptionalStream
-from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve

@@ -18,7 +18,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.scores import score
 from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -250,7 +250,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             for weight in model.parameters():
                 weight.mul_(5)
         paths[name] = tmp_path_factory.mktemp("models") / name
-        checkpoint.save(paths[name], config, model.state_dict())
+        checkpoint_files.save(paths[name], config, model.state_dict())
     return paths
 
 

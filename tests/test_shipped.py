@@ -22,7 +22,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.scores import score
 from stacktrans.inference.trace import trace
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.proofs.proof import Proof, prove
 from stacktrans.settings.locations import shipped
 from stacktrans.tasks.lengths import DepthLimit, Lengths
@@ -64,7 +64,7 @@ def test_shipped_models_are_small_and_tell_where_they_come_from(name: str) -> No
     assert summary["hard"]["coarse"] == 1
     with safetensors.safe_open(directory / "model.safetensors", "pt") as file:
         metadata = file.metadata()
-    assert metadata["configuration"] == checkpoint.read_config(directory).identity()
+    assert metadata["configuration"] == checkpoint_files.read_config(directory).identity()
     assert json.loads(metadata["accuracy"])["test"]["coarse"] == 1
 
 
@@ -209,11 +209,11 @@ def test_a_shipped_model_is_found_by_its_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("reverse-stack", "checkpoints/reverse-stack"):
-        assert checkpoint.locate(name).name == "reverse-stack"
+        assert checkpoint_files.locate(name).name == "reverse-stack"
 
 
 def test_a_run_of_the_name_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "checkpoints" / "copy-queue-1").mkdir(parents=True)
     with pytest.raises(CheckpointError, match=r"did you mean checkpoints/copy-queue-1\?"):
-        checkpoint.locate("copy-queue-1")
+        checkpoint_files.locate("copy-queue-1")

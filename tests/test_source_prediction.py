@@ -8,9 +8,8 @@ import torch
 from changed_checkpoints import reseal
 from small_runs import CPU, assert_resumes_exactly, ignore, records_of, small_run, trainer_of
 
-from stacktrans.common.errors import UsageError
-from stacktrans.model import checkpoint
-from stacktrans.model.checkpoint import CheckpointError
+from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.model.controllers import NO_NOISE
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.attempt import Attempt
@@ -74,7 +73,7 @@ def test_a_resumed_run_with_source_prediction_equals_an_uninterrupted_one(tmp_pa
 
 def test_a_damaged_state_of_source_prediction_is_refused(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=5", PREDICTING), tmp_path).run(ignore)
-    path = tmp_path / "last" / checkpoint.TRAINING
+    path = tmp_path / "last" / checkpoint_files.TRAINING
     state = torch.load(path, weights_only=True)
     state["attempt"]["prediction"]["classifier.bias"] = torch.zeros(1)
     torch.save(state, path)

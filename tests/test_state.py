@@ -12,8 +12,9 @@ from changed_checkpoints import reseal
 from small_runs import CPU, ignore, small_run, small_stream, trainer_of
 from torch.utils._pytree import tree_leaves
 
-from stacktrans.model import checkpoint
-from stacktrans.model.checkpoint import TRAINING, CheckpointError
+from stacktrans.common.errors import CheckpointError
+from stacktrans.model import checkpoint_files
+from stacktrans.model.checkpoint_files import TRAINING
 from stacktrans.training.trainer import Trainer
 
 State = dict[str, Any]
@@ -143,7 +144,7 @@ def test_incomplete_states_of_a_stream_are_refused(
 
 def test_saved_states_of_runs_are_read_back(finished: dict[str, Path]) -> None:
     for run in finished.values():
-        before = checkpoint.load_training(run / "last")
+        before = checkpoint_files.load_training(run / "last")
         state = Trainer.resume(run, [], CPU).state
         assert state.progress.state_dict() == before["progress"]
         assert state.attempts.state_dict() == before["attempts"]

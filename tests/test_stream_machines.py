@@ -29,7 +29,7 @@ from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.quantization import QuantizedNetwork
 from stacktrans.extraction.queries import Query, random_queries
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
@@ -51,7 +51,7 @@ def untrained(directory: Path, memory: str, seed: int = 0, **own: object) -> Che
     model = Transducer(config.model, layout.inputs, layout.outputs)
     weights = {name: 3 * torch.randn_like(each) for name, each in model.state_dict().items()}
     path = directory / f"model-{seed}"
-    checkpoint.save(path, config, weights)
+    checkpoint_files.save(path, config, weights)
     return checkpoint.load(path, hard=True)
 
 

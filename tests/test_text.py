@@ -20,7 +20,7 @@ from small_runs import CPU, assert_resumes_exactly, assert_same_run, ignore, rec
 import stacktrans
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.perplexity import Perplexity, next_symbol_predictions, perplexity
-from stacktrans.model import checkpoint, definition
+from stacktrans.model import checkpoint, checkpoint_files, definition
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
@@ -239,7 +239,7 @@ def test_a_vocabulary_that_is_limited_makes_words_unknown(folder: Path, tmp_path
     trainer = trainer_of(small_run(folder, "task.parameters.vocabulary=6"), tmp_path)
     assert trainer.source.layout.outputs == 6
     trainer.run(ignore)
-    config = checkpoint.read_config(tmp_path / "best")
+    config = checkpoint_files.read_config(tmp_path / "best")
     assert config.task.parameters["known"].split()[0] == "the"
     assert json.loads((tmp_path / "summary.json").read_text())["texts"]["test"]["unknown"] > 12
 

@@ -20,10 +20,9 @@ from small_runs import (
 )
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.files import try_lock
+from stacktrans.common.files import WEIGHTS, try_lock
 from stacktrans.common.randomness import Purpose
 from stacktrans.memory import make_memory
-from stacktrans.model import checkpoint
 from stacktrans.model.controllers import Layer, Noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.layers import SettingsLayer
@@ -55,7 +54,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path, stop_at: int) ->
 def test_a_checkpoint_is_not_read_while_another_process_may_replace_it(tmp_path: Path) -> None:
     config = small_run("max_steps=4")
     trainer_of(config, tmp_path).run(ignore)
-    weights, aside = tmp_path / "last" / checkpoint.WEIGHTS, tmp_path / "aside"
+    weights, aside = tmp_path / "last" / WEIGHTS, tmp_path / "aside"
     with (tmp_path / METRICS).open("rb") as stream, ThreadPoolExecutor(1) as pool:
         assert try_lock(stream)
         weights.rename(aside)

@@ -21,7 +21,8 @@ from stacktrans.inference.verification import (
     verify,
     with_task,
 )
-from stacktrans.model.checkpoint import Checkpoint, load, save
+from stacktrans.model.checkpoint import Checkpoint, load
+from stacktrans.model.checkpoint_files import save
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks.lengths import Lengths
 

@@ -80,7 +80,7 @@ def extract(
     """
     from stacktrans.automata.machine_file import machine_json
     from stacktrans.extraction.learner import Learner, check_lengths, compare
-    from stacktrans.model.checkpoint import save_machine
+    from stacktrans.model.checkpoint_files import save_machine
     from stacktrans.showing import machines
 
     files = dot, svg, python, fst

@@ -240,7 +240,7 @@ def _train(training: "Trainer | Race", log_to: str | None, dry_run: bool, as_jso
 
 def _show(training: "Trainer | Race", as_json: bool) -> None:
     """Print the configuration of a run or the candidates of a race, and remarks on the data."""
-    from stacktrans.model.checkpoint import CONFIG
+    from stacktrans.common.files import CONFIG
     from stacktrans.showing.race import candidates_table
     from stacktrans.showing.tables import remark
     from stacktrans.training.race import Race

@@ -5,7 +5,7 @@ from bisect import bisect_left
 import torch
 
 from stacktrans.common.errors import UsageError
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint_files
 from stacktrans.model.transducer import meta_transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import ModelConfig
@@ -65,7 +65,7 @@ def as_large_as(config: RunConfig, name: str) -> RunConfig:
     Raises `CheckpointError` if there is no checkpoint of that name, or it is damaged, and as
     `matching_units` does.
     """
-    trained = checkpoint.read_config(checkpoint.locate(name))
+    trained = checkpoint_files.read_config(checkpoint_files.locate(name))
     wanted = count_parameters(trained.model, trained.make_task().layout)
     model = with_units(config.model, matching_units(config, wanted))
     return config.model_copy(update={"model": model})

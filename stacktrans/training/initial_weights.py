@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
+from stacktrans.common.files import WEIGHTS
 from stacktrans.common.visible import json_text
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.model.transducer import Transducer, meta_transducer
 from stacktrans.settings.config import RunConfig, StartFromConfig, SymbolTransferConfig
 from stacktrans.settings.layers import Settings
@@ -160,7 +161,7 @@ def axes_of(trained: Transducer, inputs: SharedIds, outputs: SharedIds) -> Axes:
 
 def checksum_of(name: str | Path) -> str:
     """The SHA-256 of the weights of a checkpoint; raises `CheckpointError` if there is none."""
-    with open(checkpoint.locate(name) / checkpoint.WEIGHTS, "rb") as stream:
+    with open(checkpoint_files.locate(name) / WEIGHTS, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

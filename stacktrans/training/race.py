@@ -13,6 +13,7 @@ from pathlib import Path
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.files import (
     CANDIDATES,
+    CONFIG,
     RACE,
     remove_temporary_files,
     temporary_name,
@@ -21,7 +22,7 @@ from stacktrans.common.files import (
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, Pool
 from stacktrans.common.visible import shell_text
-from stacktrans.model.checkpoint import CONFIG, last_checkpoint, read_config
+from stacktrans.model.checkpoint_files import last_checkpoint, read_config
 from stacktrans.model.devices import find_device
 from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig

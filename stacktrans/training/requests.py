@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.files import is_race
+from stacktrans.common.files import CONFIG, is_race
 from stacktrans.common.processes import cores
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint_files
 from stacktrans.model.devices import find_device
 from stacktrans.settings.candidates import candidate_configs, title_of
 from stacktrans.settings.command import OPTIONS, inherited_reading, option_layers, training_command
@@ -148,9 +148,9 @@ class TrainRequest:
         if self.options.get("memory") == AUTO:
             expected = "expected that of the checkpoint, or none"
             raise UsageError(f"memory {AUTO}: {NOT_RACED}; {expected}")
-        directory = checkpoint.locate(os.fspath(name))
-        config = checkpoint.read_config(directory)
-        base = inherited_layer(config, str(directory / checkpoint.CONFIG), self.recipe)
+        directory = checkpoint_files.locate(os.fspath(name))
+        config = checkpoint_files.read_config(directory)
+        base = inherited_layer(config, str(directory / CONFIG), self.recipe)
         from stacktrans.training.initial_weights import checksum_of  # loads torch
 
         start_from = {"checkpoint": os.fspath(name), "sha256": checksum_of(directory)}

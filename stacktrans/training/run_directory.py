@@ -17,7 +17,7 @@ from stacktrans.common.files import (
     try_lock,
 )
 from stacktrans.common.visible import shell_text
-from stacktrans.model.checkpoint import last_checkpoint
+from stacktrans.model.checkpoint_files import last_checkpoint
 from stacktrans.settings.command import resume_command
 from stacktrans.training.records import METRICS
 

@@ -15,9 +15,9 @@ from pydantic import Field
 
 from stacktrans.common import __version__
 from stacktrans.common.errors import CheckpointError, StacktransError, clipped, is_out_of_memory
-from stacktrans.common.files import remove_temporary_files, write_atomically
+from stacktrans.common.files import CONFIG, WEIGHTS, remove_temporary_files, write_atomically
 from stacktrans.common.visible import one_line
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, checkpoint_files
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights, set_weights, shapes_of
 from stacktrans.training.attempt import Attempt, Attempts
@@ -120,7 +120,7 @@ class RunState:
             # Records after the checkpoint that is resumed will be written again.
             self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
             self._metrics.seek(0, os.SEEK_END)
-            for name in (checkpoint.CONFIG, SUMMARY):
+            for name in (CONFIG, SUMMARY):
                 remove_temporary_files(directory / name)
             if self.step == 0:
                 self.save_last()
@@ -236,12 +236,12 @@ class RunState:
         return checkpoint.load(self._directory / "best", self.device)
 
     def save_best(self, model: Transducer | None = None, name: str = "best", **facts: Any) -> None:
-        """Save a model, or the average of the attempt's, as the best; see `checkpoint.save`."""
+        """Save a model, or the attempt's average, as the best; see `checkpoint_files.save`."""
         model = model or self.attempt.average
         config, weights = self.config.model_copy(update={"model": model.config}), model.state_dict()
         with self._in_place():
             path = self._directory / name
-            checkpoint.save(path, config, weights, sharpness=model.sharpness, **facts)
+            checkpoint_files.save(path, config, weights, sharpness=model.sharpness, **facts)
 
     def save_last(self) -> None:
         """Save the run so that it can be resumed from here, if its source can."""
@@ -260,7 +260,7 @@ class RunState:
         }
         with self._in_place():
             weights = self.attempt.model.state_dict()
-            checkpoint.save(self._directory / "last", self.config, weights, state)
+            checkpoint_files.save(self._directory / "last", self.config, weights, state)
 
     def load(self, directory: Path) -> None:
         """Load the last checkpoint of a run.
@@ -273,8 +273,8 @@ class RunState:
             with suppress(FileNotFoundError):
                 # Or a process whose parent was killed could replace the files meanwhile.
                 lock(stack.enter_context((directory / METRICS).open("rb")), directory)
-            last = checkpoint.last_checkpoint(directory)
-            path, state = last / checkpoint.TRAINING, checkpoint.load_training(last)
+            last = checkpoint_files.last_checkpoint(directory)
+            path, state = last / checkpoint_files.TRAINING, checkpoint_files.load_training(last)
             try:
                 self._load_state(state)
             except _WRONG_STATE as error:
@@ -283,7 +283,7 @@ class RunState:
                 reason = clipped(one_line(f"{type(error).__name__}: {error}"))
                 raise CheckpointError(f"{path}: damaged ({reason})") from error
             model = self.attempt.model
-            set_weights(model, load_weights(last / checkpoint.WEIGHTS, shapes_of(model)))
+            set_weights(model, load_weights(last / WEIGHTS, shapes_of(model)))
 
     def _load_state(self, state: dict[str, Any]) -> None:
         """Load a saved state; raises the errors of `_WRONG_STATE` if it is malformed."""

@@ -12,7 +12,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.perplexity import Perplexity, cross_entropy, perplexity
 from stacktrans.memory import make_memory
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint_files
 from stacktrans.model.controllers import Noise
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Carried, Transducer
@@ -186,8 +186,8 @@ class Texts(SegmentSource):
         if not corpus.known:
             inherited: Sequence[str] = ()
             if config.start_from:
-                directory = checkpoint.locate(config.start_from.checkpoint)
-                inherited = checkpoint.read_config(directory).make_task().source.symbols
+                directory = checkpoint_files.locate(config.start_from.checkpoint)
+                inherited = checkpoint_files.read_config(directory).make_task().source.symbols
             known = vocabulary_of(corpus, sentences["train"], inherited)
             parameters["known"] = corpus.vocabulary.join(known)
             parameters["vocabulary"] = max(corpus.limit, 2 + len(known))  # the end, the unknown one

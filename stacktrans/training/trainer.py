@@ -12,7 +12,8 @@ from typing import Self
 import torch
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.model import checkpoint
+from stacktrans.common.files import CONFIG
+from stacktrans.model import checkpoint_files
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
 from stacktrans.training.initial_weights import weights_from_checkpoint
@@ -81,9 +82,9 @@ class Trainer:
             CheckpointError: there is no run, or its last checkpoint is damaged.
             UsageError: a limit is out of its range, or the run has gone beyond it already.
         """
-        last = checkpoint.last_checkpoint(directory)
-        before = checkpoint.read_config(last)
-        layers = [SettingsLayer(str(last / checkpoint.CONFIG), before.model_dump()), *budgets]
+        last = checkpoint_files.last_checkpoint(directory)
+        before = checkpoint_files.read_config(last)
+        layers = [SettingsLayer(str(last / CONFIG), before.model_dump()), *budgets]
         config = validated(RunConfig, merge_layers(layers), layers)
         trainer = cls(config, directory, device, resumed=True)
         _check_limits(trainer.state, budgets)
@@ -105,7 +106,7 @@ class Trainer:
             if state.step:
                 state.save_last()  # so that new limits survive a kill
             # After the first checkpoint, so that a directory with more in it can be resumed.
-            state.write(checkpoint.CONFIG, self.config.to_yaml())
+            state.write(CONFIG, self.config.to_yaml())
             outcome = self._train_until(lambda: bool(self.stop_requested), report)
             if not outcome:
                 state.save_last()
