@@ -402,3 +402,21 @@ def mutant(machine: Machine, drawn: random.Random) -> Machine:
         case 7:
             del rules[at]
     return replace(machine, rules=tuple(rules))
+
+
+def counting() -> Machine:
+    """Writes a symbol for each one that it has read, and has no rule for the second symbol."""
+    symbols = Family("symbol", (0, 1))
+    inputs = SymbolTable((Family("begin"), Family("separator"), symbols, symbols))
+    stack_symbols = SymbolTable((Family("empty"), Family("mark 1")))
+    return Machine(
+        'count', ('a', 'b'), ('a', 'b'), (False, False), inputs,
+        SymbolTable((symbols, Family('end'))), (stack_symbols,), ONE, STACK, None,
+        Layout.joint(2, 2),
+        (
+            rule(when([2], None, None), (0, 1), None, (Term(CONSTANT, 1),)),
+            rule(when([0], None, None), (0, 0)),
+            rule(when(None, [0], None), (0, 0), Term(CONSTANT, 2)),
+            rule(when([1, 4], None, None), (1, 0), SAME),
+        ),
+    )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import run
-from test_machines import counting
+from own_machines import counting
 
 from stacktrans.automata.execution import AutomatonModel, Configuration
 from stacktrans.automata.machine import Machine
