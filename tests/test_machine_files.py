@@ -173,6 +173,7 @@ def changed(content: str, old: str, new: str) -> str:
         ("[[0, 7]]", "[[0, 7]" + ", [0, 7]" * 200_000 + "]"),
         ('"stack_symbols": [[["empty", null]', '"stack_symbols": [[["empty", []]'),
         ('"rules": [', '"rules": [0, '),
+        ('"states": [', '"states": [], "states": ['),
         ("{", "["),
     ],
 )
@@ -192,7 +193,11 @@ def test_damaged_machines_are_refused(saved: Path, tmp_path: Path, old: str, new
         ('"when": [', '"when": [[[0, 9999]], ', "rule 1: when: 4 entries; expected 3"),
         ('["state 1", null]', '["state 1", []]', "states: no entries; expected"),
         ('"outputs": 9', '"outputs": 10', "outputs: 9 entries; expected 10"),
-        ('"next_state"', '"next"', "rule 1: 'next_state' is missing"),
+        ('"next_state"', '"next"', "rule 1: the key 'next_state' is missing"),
+        ('"end": 8, ', "", "layout: the key 'end' is missing"),
+        ('"pops"', '"pops": [], "pulls"', "memories: unknown key 'pulls'; expected names, pops"),
+        ("{", '{ "name": "", ', "unknown key 'name'; expected format, task"),
+        ('"states"', '"states": [], "states"', "the key 'states' repeats"),
     ],
 )
 def test_errors_name_what_is_wrong_with_a_machine(
@@ -205,12 +210,12 @@ def test_errors_name_what_is_wrong_with_a_machine(
     assert f"{tmp_path / MACHINE}: not a machine: {problem}" in done.err
 
 
-@pytest.mark.parametrize("number", ["2", "1.0"])
+@pytest.mark.parametrize("number", ["2", '"1"', "1.0", "null"])
 def test_a_machine_of_another_format_is_refused(saved: Path, tmp_path: Path, number: str) -> None:
     content = changed((saved / MACHINE).read_text(), '"format": 1', f'"format": {number}')
     (tmp_path / MACHINE).write_text(content)
     reseal(tmp_path)
-    problem = f"format {json.loads(number)}; this stacktrans"
+    problem = f"format {json.loads(number)!r}; this stacktrans"
     with pytest.raises(CheckpointError, match=problem):
         read_machine(tmp_path / MACHINE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,24 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, ranges
+from stacktrans.automata.rules import CONSTANT, Buffers, Family, Rule, SymbolTable, ranges
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError, first_problem, shown
 from stacktrans.common.files import verify_checksum
-from stacktrans.common.reading import MAX_LENGTH
-from stacktrans.common.visible import counted
+from stacktrans.common.reading import MAX_LENGTH, parse_json
+from stacktrans.common.visible import counted, listed
+from stacktrans.tasks.layout import Layout
 
 FORMAT = 1
 """The version of the format."""
 MAX_ENTRIES = 1_000_000
 """The most entries of a table."""
+_KEYS = {
+    "layout": tuple(field.name for field in fields(Layout) if field.compare),
+    "buffers": Buffers._fields,
+    "memories": Ends._fields,
+}
+"""The keys of the parts that are objects; `buffers` may be null."""
 
 
 def machine_json(machine: Machine) -> str:
@@ -33,9 +41,7 @@ def machine_json(machine: Machine) -> str:
         "source": machine.source,
         "target": machine.target,
         "words": machine.words,
-        "layout": {
-            field.name: getattr(layout, field.name) for field in fields(layout) if field.compare
-        },
+        "layout": {name: getattr(layout, name) for name in _KEYS["layout"]},
         "buffers": machine.buffers and machine.buffers._asdict(),
         "memories": machine.memories._asdict(),
         "inputs": _families(machine.inputs),
@@ -68,7 +74,7 @@ def read_machine(path: Path) -> Machine:
     verify_checksum(path)
     try:
         with _reading(f"{path}: not a machine"):
-            parts = json.loads(path.read_bytes())
+            parts = parse_json(path.read_bytes())
             number = parts["format"]
             if type(number) is int and number == FORMAT:
                 return machine_from_json(parts)
@@ -76,7 +82,7 @@ def read_machine(path: Path) -> Machine:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise CheckpointError(str(error)) from error
-    raise CheckpointError(f"{path}: format {number}; this stacktrans reads format {FORMAT}")
+    raise CheckpointError(f"{path}: format {shown(number)}; this stacktrans reads format {FORMAT}")
 
 
 def machine_from_json(parts: dict[str, Any]) -> Machine:
@@ -84,6 +90,10 @@ def machine_from_json(parts: dict[str, Any]) -> Machine:
 
     Raises ArithmeticError, LookupError, RecursionError, TypeError or ValueError if it is malformed.
     """
+    _check_keys(parts, ("format", *(field.name for field in fields(Machine))))
+    for name, keys in _KEYS.items():
+        with _reading(name):
+            _check_keys(keys if parts[name] is None else parts[name], keys)
     symbols = len({*parts["source"], *parts["target"]})
     features = len({*parts["source"]}) < len(parts["source"])
     tables = dict[str, Any]()
@@ -120,6 +130,7 @@ def _table_of(families: list[Any], symbols: int, repeated: bool = False) -> Symb
 
 def _rule_parts(machine: Machine, parts: dict[str, Any]) -> dict[str, Any]:
     """The fields of a rule."""
+    _check_keys({*parts} - {"rule"}, Rule._fields)
     signals, when = parts["signals"], parts["when"]
     for signal in signals:  # which is neither true nor 1.0
         valid = type(signal) is int and signal in (0, 1)
@@ -188,6 +199,14 @@ def check_symbols(machine: Machine) -> None:
         for (_, number), symbol in zip(entries, symbols, strict=False):
             same = number is None or machine.symbols[number] == symbol
             _check(same, f"{name}: the entry of {shown(symbol)} has another symbol")
+
+
+def _check_keys(found: Collection[str], expected: Sequence[str]) -> None:
+    """Raise `ValueError` if the keys of an object are not the expected ones."""
+    for key in expected:
+        _check(key in found, f"the key {key!r} is missing")
+    for key in found:
+        _check(key in expected, f"unknown key {shown(key)}; expected {listed(expected, 'or')}")
 
 
 def _check_size(name: str, size: int, expected: int) -> None:
