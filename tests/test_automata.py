@@ -52,10 +52,10 @@ def test_machines_with_different_answers_are_not_bisimilar() -> None:
         assert not bisimilar(other, machine)
 
 
-def test_a_space_is_visible_in_the_names_of_symbols() -> None:
-    symbols = (" ", "a")
+def test_spaces_are_visible_in_the_names_of_symbols() -> None:
+    symbols = (" ", "a\u00a0")
     machine = replace(rearranging(REVERSE, own_machines.STACK), source=symbols, target=symbols)
-    assert machine.stack_symbol_names == [["empty", "␣", "a"]]
+    assert machine.stack_symbol_names == [["empty", "␣", r"a\xa0"]]
 
 
 def test_machines_of_other_tasks_are_not_bisimilar() -> None:

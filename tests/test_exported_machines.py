@@ -132,8 +132,20 @@ def remembering() -> Machine:
     )
 
 
+def only_zeros() -> Machine:
+    """Has no rule after a 1, for which it has no state."""
+    rules = (
+        rule(when([0], None, None), (0, 0), Term(CONSTANT, 0), after=Term(0, 0)),
+        rule(when([1], None, None), (0, 0), Term(CONSTANT, 1), after=Term(0, 0)),
+        rule(when(None, None, None), (0, 0), None),
+    )
+    states = SymbolTable((Family("q_x", (0,)),))
+    return replace(parity(Layout.synchronous(2, 2)), states=states, rules=rules)
+
+
 FINITE: dict[str, Callable[[], Machine]] = {
     "states that remember a symbol": remembering,
+    "one state that remembers a symbol": only_zeros,
     "synchronous": partial(parity, Layout.synchronous(2, 2)),
     "stream that begins with 0": partial(parity, Layout.stream(2, follow=0)),
     "stream that ends with 1": partial(parity, Layout.stream(2, last=1)),

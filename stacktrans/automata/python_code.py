@@ -101,7 +101,7 @@ def _rule(machine: Machine, rule: Rule) -> dict[str, Any]:
     data = {"when": when, **{key: value for key, value in data.items() if value}}
     if signals[-1] if machine.buffers else rule.output is not None:
         data["write"] = rule.output and as_data(rule.output, machine.outputs)
-    if machine.states.size > 1:
+    if machine.states.size > 1 or rule.next_state.component != CONSTANT:
         data["next"] = as_data(rule.next_state, machine.states)
     return data
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
-from stacktrans.common.visible import listed
+from stacktrans.common.visible import listed, visible_symbol
 from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ def entry_name(machine: Machine, table: SymbolTable, number: int) -> str:
     name = table.families[family].name
     if symbol is None:
         return _MARKS.get(name, name)
-    text = machine.symbols[symbol]
     prefix = "q_" if name.startswith(SYMBOL_STATE) else ""
-    return prefix + (text if text.strip(" ") else "␣" * len(text)) + (_suffix(name) or "")
+    return prefix + visible_symbol(machine.symbols[symbol]) + (_suffix(name) or "")
 
 
 def _suffix(family: str) -> str | None:
@@ -177,7 +176,7 @@ def actions(machine: Machine, rule: Rule) -> str:
         parts.append("read on")
     if rule.output is not None and (not machine.buffers or signals[-1]):
         parts.append(f"write {_term(machine, rule.output, machine.outputs)}")
-    if machine.states.size > 1 and not _stays(machine, rule):
+    if not _stays(machine, rule):
         parts.append(f"go to {_term(machine, rule.next_state, machine.states)}")
     return ", ".join(parts) or "nothing"
 
@@ -186,7 +185,7 @@ def _stays(machine: Machine, rule: Rule) -> bool:
     """Whether a rule never changes the state."""
     (component, state), before = rule.next_state, rule.when[-1]
     if component == CONSTANT:
-        return before == frozenset([state])
+        return machine.states.size == 1 or before == frozenset([state])
     same = component == len(machine.components) - 1
     return same and before is not None and before.issubset(machine.states.members[state])
 
