@@ -62,6 +62,11 @@ def test_generated_pairs_do_not_replace_their_task(tmp_path: Path, pairs: Path) 
         assert f"{out}: would replace a file that is read" in refused.err
         assert out.read_bytes() == before
     assert run("generate", "--task", task, "--out", tmp_path / "drawn.tsv").returncode == 0
+    plugin = tmp_path / "mine.py"
+    copy = "from stacktrans.tasks.computed import Copy"
+    plugin.write_text(f"{copy}\n\n\nclass Mine(Copy):\n    name = 'mine'\n")
+    refused = run("generate", "--plugin", plugin, "--task", "copy", "--out", plugin)
+    assert f"{plugin}: would replace a file that is read" in refused.err
 
 
 def test_a_comparison_does_not_replace_the_task_it_is_given(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.common.reading import STDIN, is_stream
+from stacktrans.common.registry import plugin_files
 from stacktrans.common.visible import listed
 
 CONFIG = "config.yaml"
@@ -118,8 +119,12 @@ def check_file_path(path: Path, *suffixes: str) -> None:
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
-    """Raise `UsageError` if files can't be written, or would replace each other or an input."""
+    """Raise `UsageError` if files can't be written, or would replace each other or an input.
+
+    The files of plugins are inputs, too.
+    """
     read = [Path("/dev/stdin") if path == STDIN else path for path in inputs]
+    read += map(Path, plugin_files())
     existing, seen = [path for path in read if os.path.exists(path)], set[Path]()
     for path in outputs:
         check_file_path(path)
