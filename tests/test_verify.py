@@ -231,7 +231,8 @@ def test_a_source_with_several_targets_is_one_string_without_its_features(tmp_pa
     header, files = "source\tfeatures\ttarget\n", []
     both = "ab\tN;PL\tyes\nab\tN;PL\tno\n"
     # Unknown symbols have the same answer, so that one of them is wrong.
-    contents = {"train": both + "bab\tN\tyes\n", "dev": both, "test": "x\tN;PL\tyes\ny\tN;PL\tno\n"}
+    unknown = "x\tN;PL\tyes\ny\tN;PL\tno\n" + both.replace("ab", "z")
+    contents = {"train": both + "bab\tN\tyes\n", "dev": both, "test": unknown}
     for name, content in contents.items():
         path = tmp_path / f"{name}.tsv"
         path.write_text(header + content, encoding="utf-8")
@@ -241,7 +242,7 @@ def test_a_source_with_several_targets_is_one_string_without_its_features(tmp_pa
     assert run("train", *files, *ONE_BATCH, *labels, "--out", out).returncode == 0
     found = json.loads(run("verify", out, "--json").stdout)
     counts = [(stage["count"], stage["wrong"]) for stage in found["stages"]]
-    assert counts == [(1, 0), (2, 1)]
+    assert counts == [(1, 0), (3, 1)]
     measured = json.loads(run("eval", out, "--json").stdout)["results"]
     assert counts == [(each["count"], each["count"] * (1 - each["coarse"])) for each in measured]
     assert ": a string of 1 symbol\n" in run("verify", out).out

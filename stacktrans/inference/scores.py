@@ -5,7 +5,7 @@ joint sequences gives both accuracies.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from stacktrans.decoding.model import Discretizable
 from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Mask
-from stacktrans.tasks.base import Task, known_source
+from stacktrans.tasks.base import Task, source_key
 from stacktrans.tasks.encoding import encode, measured_sequences, steps_of
 from stacktrans.tasks.layout import Layout, Pair
 
@@ -310,9 +310,9 @@ def counted_pairs(task: Task, pairs: Sequence[Pair], fine: Floats) -> Mask:
     counted = np.ones(len(pairs), np.bool_)
     if task.layout.consecutive:
         return counted
-    by_source: dict[bytes, list[int]] = {}
+    by_source: dict[Hashable, list[int]] = {}
     for index, pair in enumerate(pairs):
-        if (source := known_source(task, pair)) is not None:
+        if (source := source_key(task, pair)) is not None:
             by_source.setdefault(source, []).append(index)
     for indices in by_source.values():
         if len({pairs[index].target.tobytes() for index in indices}) > 1:

@@ -3,7 +3,7 @@
 import functools
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -203,13 +203,17 @@ def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     return pairs
 
 
-def known_source(task: Task, pair: Pair) -> bytes | None:
-    """A key that all pairs of one source share; None if other sources may have the same ids.
+def source_key(task: Task, pair: Pair) -> Hashable:
+    """A key that all pairs of one source share; None if a symbol is not in the vocabulary.
 
-    Sources that differ in unknown symbols have the same ids.
+    Sources that differ in unknown symbols have the same ids, but they are written differently.
     """
-    known = pair.in_vocabulary and task.source.unknown_ids.isdisjoint(pair.source.tolist())
-    return pair.source.tobytes() if known else None
+    if not pair.in_vocabulary:
+        return None
+    if task.source.unknown_ids.isdisjoint(pair.source.tolist()):
+        return pair.source.tobytes()
+    fields = zip(task.columns, pair.written or (), strict=False)
+    return tuple(written for column, written in fields if column != "target") or None
 
 
 def random_subset(
@@ -228,13 +232,13 @@ def random_subset(
     if most is None or len(pairs) <= most:
         return [*pairs]
     drawn = {*generator(seed, Purpose.EXAMPLES, key).permutation(len(pairs))[:most].tolist()}
-    targets: dict[bytes | None, set[bytes]] = {}
+    targets: dict[Hashable, set[bytes]] = {}
     for pair in map(pairs.__getitem__, drawn):
-        targets.setdefault(known_source(task, pair), set()).add(pair.target.tobytes())
+        targets.setdefault(source_key(task, pair), set()).add(pair.target.tobytes())
     targets.pop(None, None)
     chosen = []
     for index, pair in enumerate(pairs):
-        known = targets.get(known_source(task, pair), set())
+        known = targets.get(source_key(task, pair), set())
         if index in drawn or (known and pair.target.tobytes() not in known):
             known.add(pair.target.tobytes())
             chosen.append(pair)
