@@ -96,6 +96,17 @@ def test_two_targets_are_no_labels_of_a_model_with_others(tmp_path: Path) -> Non
     assert not config["task"]["parameters"]["labels"]
 
 
+def test_a_model_that_answers_with_labels_has_no_others(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", labeled(("no", "yes")))
+    assert run(*JOINT, "--data", path, *OPTIONS, "--max-steps", "2", "--out", tmp_path / "run")
+    other = write(tmp_path / "b.tsv", labeled(("0", "1")))
+    options = ("train", "--from", tmp_path / "run", "--dry-run", "--data")
+    assert run(*options, path).returncode == 0
+    done = run(*options, other)
+    assert done.returncode == 2
+    assert "labels: ['0', '1', 'no', 'yes']; expected two" in done.err
+
+
 def test_no_baseline_for_labels_copies_the_source(tmp_path: Path) -> None:
     task = learned(write(tmp_path / "a.tsv", labeled(("0", "1"))))
     train, development, _ = task.data.sets

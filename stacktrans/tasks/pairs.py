@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from stacktrans.common.errors import StacktransError, UsageError, check_parameter
+from stacktrans.common.errors import StacktransError, UsageError, check_parameter, shown
 from stacktrans.common.reading import GZIP_SUFFIX, MAX_LENGTH, STDIN, is_stream, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import NotASource, Task
@@ -102,8 +102,7 @@ class Pairs(Task):
         self.target = TargetAlphabet(read["target"], tokenizer)
         if known is not None and labels:
             if len(self.target) != 2:
-                many = f"{len(self.target)} different targets"
-                raise ValueError(f"labels: {many} of one symbol; expected 2")
+                raise ValueError(f"labels: {shown([*self.target.symbols])}; expected two")
             self.positive = positive_label(self.target.symbols)
 
     def settings_from_files(self, seed: int, before: Task | None = None) -> dict[str, Any]:
@@ -170,7 +169,10 @@ class Pairs(Task):
     def _read(self, split: int, before: Task) -> PairSets:
         if self.request.train is None:
             raise UsageError("task.parameters.train: no file given; expected a file of pairs")
-        return read_sets(self.request._replace(split=split, extra_symbols=before.known_symbols()))
+        request = self.request._replace(split=split, extra_symbols=before.known_symbols())
+        if before.positive is not None and request.labels is None:  # a recognizer stays one
+            request = request._replace(labels=True)
+        return read_sets(request)
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, None, int((source <= self.source.unknown).sum()))
