@@ -297,7 +297,10 @@ def test_parameters_that_all_memories_have_are_refused() -> None:
     Path("mine.py").write_text(REGISTERS.read_text().replace("registers: int", "size: int"))
     done = invoke(*TRAIN, "--plugin", "mine.py", "--task", "copy", "--memory", "registers")
     assert done.returncode == 2
-    assert "size is a setting of all memories; expected another name" in done.err
+    lines = Path("mine.py").read_text().splitlines()
+    line = 1 + lines.index("class Registers(Memory[RegisterState]):")
+    message = "memory Registers: size is a setting of all memories; expected another name"
+    assert f"mine.py:{line}: {message}" in done.err
 
 
 def test_parameters_of_a_memory_s_constructor_are_its_settings() -> None:

@@ -37,24 +37,30 @@ class MemoryConfig(PartConfig):
     def config_class_of(cls, part: type) -> "type[MemoryConfig]":
         """Settings of a memory of vectors, and a setting for each parameter of its constructor."""
         try:
-            types = get_type_hints(part.__init__)  # type: ignore[misc]
-        except NameError as error:
-            raise UsageError(f"memory {part.__name__}: {error}") from error
-        fields: dict[str, Any] = {}
-        for name, parameter in inspect.signature(part).parameters.items():
-            if name not in types or parameter.default is parameter.empty:
-                raise UsageError(f"memory {part.__name__}: {name} needs a type and a default")
-            if name in VectorMemoryConfig.model_fields:
-                other = "a setting of all memories; expected another name"
-                raise UsageError(f"memory {part.__name__}: {name} is {other}")
-            fields[name] = (types[name], parameter.default)
-        if not fields:
-            return VectorMemoryConfig
-        try:
+            fields = _settings_of(part)
+            if not fields:
+                return VectorMemoryConfig
             return create_model(part.__name__, __base__=VectorMemoryConfig, **fields)
-        except PydanticUserError as error:  # a type that no setting can have
+        except (NameError, ValueError, PydanticUserError) as error:  # or a type of no setting
+            place = f"{inspect.getsourcefile(part)}:{inspect.getsourcelines(part)[1]}"
             problem = str(error).splitlines()[0]
-            raise UsageError(f"memory {part.__name__}: {problem}") from error
+            raise UsageError(f"{place}: memory {part.__name__}: {problem}") from error
+
+
+def _settings_of(memory: type) -> dict[str, Any]:
+    """The type and the default of each parameter of the constructor of a memory.
+
+    Raises NameError or ValueError if it has a parameter that is no setting.
+    """
+    types = get_type_hints(memory.__init__)  # type: ignore[misc]
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(memory).parameters.items():
+        if name not in types or parameter.default is parameter.empty:
+            raise ValueError(f"{name} needs a type and a default")
+        if name in VectorMemoryConfig.model_fields:
+            raise ValueError(f"{name} is a setting of all memories; expected another name")
+        fields[name] = (types[name], parameter.default)
+    return fields
 
 
 class VectorMemoryConfig(MemoryConfig):
