@@ -96,7 +96,8 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         ({"choose": {"by": "test accuracy", "among": ["rate"]}}, "- rate", "unknown axis 'rate'"),
         ({"solved": {"measure": "tets", "least": 1}}, "measure: tets", "unknown measure 'tets'"),
         ({"solved": {"measure": "test", "least": 2}}, "least: 2", "solved.least: expected at most"),
-        ({"grid": {"seed": []}}, "seed:", "grid.seed: expected a list"),
+        ({"grid": {"seed": []}}, "seed:", "grid.seed: expected at least one (given: [])"),
+        ({"measures": {}}, "measures:", "measures: expected at least one"),
         (
             {"choose": {"by": "development accuracy", "among": ["seed"]}},
             "by: development",

@@ -27,7 +27,7 @@ _TYPE_NAMES = {int: "whole number", float: "number", str: "text", NoneType: "nul
 _BOUNDS = {"ge": "from", "gt": "over", "le": "to", "lt": "to under"}
 _WRONG_FORM = {
     *("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type"),
-    *("literal_error", "missing", "too_long", "too_short", "bool_type", "bool_parsing"),
+    *("literal_error", "missing", "too_long", "bool_type", "bool_parsing"),
     *("string_type", "string_pattern_mismatch", "int_type", "int_parsing", "int_from_float"),
     *("float_type", "float_parsing"),
     *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
@@ -305,7 +305,9 @@ def _in_plain_words(annotation: Any, path: KeyPath, error: dict[str, Any]) -> Pr
         return _naming(path, "is missing", " ")
     if kind == "missing":  # an item of the list before
         path = path[:-1]
-    if kind in _WRONG_FORM:
+    if kind == "too_short":
+        message = "expected at least one"
+    elif kind in _WRONG_FORM:
         message = f"expected {describe_type(annotation)}"
     given = "" if isinstance(error["input"], dict) else f" (given: {shown(error['input'])})"
     return _naming(path, f"{message}{given}")
