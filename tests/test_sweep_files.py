@@ -98,6 +98,10 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         ({"solved": {"measure": "test", "least": 2}}, "least: 2", "solved.least: expected at most"),
         ({"grid": {"seed": []}}, "seed:", "grid.seed: expected at least one (given: [])"),
         ({"measures": {}}, "measures:", "measures: expected at least one"),
+        *(
+            ({"measures": {name: {"of": "fine"}}}, f"{name}:", f"measures.{name}: the name of")
+            for name in ("seed", "seconds", "error")
+        ),
         (
             {"choose": {"by": "development accuracy", "among": ["seed"]}},
             "by: development",

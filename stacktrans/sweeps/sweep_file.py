@@ -128,6 +128,10 @@ class Claim(Section):
     holds: Annotated[list[ClaimPart], Field(min_length=1)]
 
 
+RUN_FACTS = ("outcome", "seconds", "batches", "attempts", "parameters", "perplexity")
+"""What is known of each run besides its measures."""
+
+
 class SweepFile(Section):
     """The schema of a sweep's file.
 
@@ -173,6 +177,11 @@ class SweepFile(Section):
         return 100 if self.percent else 1
 
     @property
+    def columns(self) -> list[str]:
+        """The columns of the results as CSV."""
+        return ["condition", *self.grid, *RUN_FACTS, *self.measures, "error", "command"]
+
+    @property
     def shows_best_run(self) -> bool:
         """Whether the figure of a cell is that of its best run, and not of all that count."""
         return bool(self.choose and "seed" in self.choose.among)
@@ -183,6 +192,14 @@ class SweepFile(Section):
         if isinstance(grid, dict):
             return {key: values for key, values in grid.items() if values is not None}
         return grid
+
+    @model_validator(mode="after")
+    def _columns_are_distinct(self) -> Self:
+        for name in self.measures:
+            if self.columns.count(name) > 1:
+                other = "the name of another column of the results"
+                raise ValueError(f"measures.{name}: {other}")
+        return self
 
     @model_validator(mode="after")
     def _shares_are_at_most_1(self) -> Self:

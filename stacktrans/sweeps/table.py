@@ -10,7 +10,7 @@ from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.cells import Cell, RunRecords, cells_of, claim_holds
 from stacktrans.sweeps.plan import Plan, PlannedRun, distinct
 from stacktrans.sweeps.records import is_complete, value_of
-from stacktrans.sweeps.sweep_file import Figure
+from stacktrans.sweeps.sweep_file import RUN_FACTS, Figure
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
 _DIVERGED = 1e6
@@ -238,11 +238,10 @@ def _run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
 
 def as_csv(plan: Plan, records: RunRecords) -> str:
     """The results as CSV: a line for each run, with a column for each measure."""
-    keys = ["outcome", "seconds", "batches", "attempts", "parameters", "perplexity"]
-    rows = [["condition", *plan.file.grid, *keys, *plan.file.measures, "error", "command"]]
+    rows = [plan.file.columns]
     for run in plan.runs:
         if record := records.get(run.identity):
-            values = [record.get(key) for key in keys]
+            values = [record.get(key) for key in RUN_FACTS]
             values += [value_of(record, *measure) for measure in plan.file.measures.items()]
             cells = ("" if value is None else value for value in values)
             last = (record.get("error", ""), record["command"])
