@@ -293,6 +293,24 @@ def test_ids_of_a_transformation_have_to_be_in_the_alphabet(change: str, ids: st
         task.answer(task.source.symbols)
 
 
+@pytest.mark.parametrize("wrong", ["None", "'ab'", "source * 1.0", "source > 2", "source[None]"])
+def test_a_transformation_has_to_return_ids(wrong: str) -> None:
+    mine = f"def transform(self, source):\n        return {wrong}"
+    Path("mine.py").write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n    {mine}\n")
+    use_plugins("mine.py")
+    with pytest.raises(StacktransError, match=r"Mine drew a wrong pair: .*; expected an array of"):
+        make_task("mine", "mine", {"symbols": 3}).answer(["!", '"'])
+
+
+def test_a_transformation_in_place_leaves_its_source_as_it_is() -> None:
+    mine = "def transform(self, source):\n        source.sort()\n        return source"
+    Path("mine.py").write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n    {mine}\n")
+    use_plugins("mine.py")
+    task = make_task("mine", "mine", {"symbols": 9})
+    (pair,) = task.sample(np.random.default_rng(1), Lengths(20, 20), 1, "uniform")
+    assert pair.source.tolist() != sorted(pair.source.tolist()) == pair.target.tolist()
+
+
 def test_parameters_that_all_memories_have_are_refused() -> None:
     Path("mine.py").write_text(REGISTERS.read_text().replace("registers: int", "size: int"))
     done = invoke(*TRAIN, "--plugin", "mine.py", "--task", "copy", "--memory", "registers")

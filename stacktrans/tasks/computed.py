@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from stacktrans.common.errors import StacktransError, check_parameter
+from stacktrans.common.errors import StacktransError, check_parameter, shown
 from stacktrans.tasks.alphabets import (
     DIGITS,
     PRINTABLE,
@@ -112,11 +112,15 @@ class Transformation(Task):
         return [Pair(source, self._target_of(source)) for source in sources]
 
     def _target_of(self, source: Ids) -> Ids:
-        target, last = self.transform(source), len(self.target) - 1
-        if len(target) and not 0 <= target.min() <= target.max() <= last:  # of a plugin
+        """The target of a source; raises `StacktransError` if that of a plugin is wrong."""
+        target, last = np.asarray(self.transform(source.copy())), len(self.target) - 1
+        if target.ndim != 1 or (len(target) and target.dtype.kind not in "iu"):
+            problem = f"{shown(target.tolist())}; expected an array of ids"
+        elif len(target) and not 0 <= target.min() <= target.max() <= last:
             problem = f"ids {target.min()} to {target.max()}; expected 0 to {last}"
-            raise StacktransError(f"generator {type(self).__name__} drew a wrong pair: {problem}")
-        return target
+        else:
+            return target.astype(np.int64)
+        raise StacktransError(f"generator {type(self).__name__} drew a wrong pair: {problem}")
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         ids = self.source.encode(source)
