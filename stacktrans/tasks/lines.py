@@ -212,7 +212,7 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
         form = f"a JSON object with texts called {listed(columns)},"
         raise StacktransError(f"expected {form} found {shown(line)}")
     if bad := next(filter(None, map(_NO_FIELD.search, texts)), None):
-        expected = "text without tabs, line ends and null characters"
+        expected = "text without tabs, line ends, null characters and unpaired surrogates"
         raise StacktransError(f"a string with {bad[0]!r} in it; expected {expected}")
     return texts
 

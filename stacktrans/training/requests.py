@@ -237,6 +237,6 @@ def resume(
         return Race(directory, device, workers or cores(), budget=budget)
     check_resumable(directory)
     if budget is not None or workers is not None:
-        single = f"{directory} is a single run, or a race that has been won"
+        single = f"{directory} is a single run, or all that was kept of a race"
         raise UsageError(f"budget and workers apply only to a race; {single}")
     return Trainer.resume(directory, limits, find_device(device))
