@@ -102,7 +102,8 @@ class Pairs(Task):
         self.target = TargetAlphabet(read["target"], tokenizer)
         if known is not None and labels:
             if len(self.target) != 2:
-                raise ValueError(f"labels: {shown([*self.target.symbols])}; expected two")
+                kept = "those of an earlier model are kept unless parameters.known is null"
+                raise ValueError(f"labels: {shown([*self.target.symbols])}; expected two; {kept}")
             self.positive = positive_label(self.target.symbols)
 
     def settings_from_files(self, seed: int, before: Task | None = None) -> dict[str, Any]:
