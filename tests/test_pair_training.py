@@ -514,6 +514,8 @@ def test_models_of_pairs_in_files_are_inspected(short: Path) -> None:
     assert {*sample["source"]} <= {*"abcd"}
     traced = json.loads(run("inspect", short, "xa", "--json").stdout)
     assert [step["input"] for step in traced["steps"]][:4] == ["<s>", "<unk>", "a", "|||"]
+    refused = run("inspect", short, "a\tb").err
+    assert refused == "stacktrans: expected source; found 2 columns\n"
 
 
 def test_a_model_answers_without_its_files(tmp_path: Path, train: Path) -> None:

@@ -160,6 +160,8 @@ def _symbols_of(string: str, loaded: "Checkpoint") -> list[str]:
         return loaded.task.source.split(string)
     except StacktransError as error:
         columns = [column for column in loaded.task.columns if column != "target"]
+        if len(columns) == 1:
+            raise
         written = shell_text(["\t".join(columns)])
         raise StacktransError(f"{error}; in a shell, a tab is written as in {written}") from error
 
