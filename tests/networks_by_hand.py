@@ -8,7 +8,6 @@ from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint_files
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.locations import shipped
 from stacktrans.settings.resolve import resolve
 
 LETTERS = 8
@@ -20,6 +19,21 @@ def zeros(config: RunConfig) -> tuple[dict[str, torch.Tensor], int]:
     model = Transducer(config.model, layout.inputs, layout.outputs)
     weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
     return weights, layout.inputs
+
+
+def one_hot(
+    task: str, symbols: int, memory: str, size: int, *assignments: str, recipe: str = "default"
+) -> RunConfig:
+    """A linear controller that sees symbols as one-hot vectors."""
+    return resolve(
+        task=task,
+        recipe=recipe,
+        settings={"model": {"memory": {"name": memory, "size": size}}},
+        assignments=[
+            *("controller=linear", "embedding_size=one-hot", "output_size=null"),
+            *(f"parameters.symbols={symbols}", *assignments),
+        ],
+    )
 
 
 def reversing(
@@ -35,20 +49,7 @@ def reversing(
     The linear controller sees the symbol and the vector read, both one-hot. Instead of the symbol
     `wrong`, it writes the next one. Of the two neighbors `skipped`, it does not push the second.
     """
-    folder = directory / "tasks"
-    folder.mkdir()
-    text = (shipped("tasks") / "reverse.yaml").read_text()
-    text = text.replace("symbols: 128", f"symbols: {symbols}")
-    (folder / "reverse.yaml").write_text(text)
-    config = resolve(
-        task=str(folder / "reverse.yaml"),
-        recipe="default",
-        settings={"model": {"memory": {"name": "stack", "size": symbols}}},
-        assignments=[
-            *("controller=linear", "embedding_size=one-hot", "output_size=null"),
-            f"task.lengths={lengths}",
-        ],
-    )
+    config = one_hot("reverse", symbols, "stack", symbols, f"task.lengths={lengths}")
     weights, _ = zeros(config)
     source, target = slice(2, 2 + symbols), slice(2 + symbols, 2 + 2 * symbols)
     signals, values = weights["operation.signals.weight"], weights["operation.values.weight"]
@@ -76,15 +77,7 @@ def reversing_beside(directory: Path, strength: float, symbols: int = LETTERS) -
 
     The greater `strength`, the more the front of the queue affects what is pushed to the stack.
     """
-    config = resolve(
-        task="reverse",
-        recipe="default",
-        settings={"model": {"memory": {"name": "queue+stack", "size": symbols}}},
-        assignments=[
-            *("controller=linear", "embedding_size=one-hot", "output_size=null"),
-            f"parameters.symbols={symbols}",
-        ],
-    )
+    config = one_hot("reverse", symbols, "queue+stack", symbols)
     weights, inputs = zeros(config)
     source, target = slice(2, 2 + symbols), slice(2 + symbols, 2 + 2 * symbols)
     front = slice(inputs, inputs + symbols)
@@ -147,15 +140,7 @@ def delaying(directory: Path, symbols: int = 2) -> Path:
 
     What it pushes at the end, which is no symbol, is never read where it matters.
     """
-    text = (shipped("tasks") / "copy.yaml").read_text()
-    text = text.replace("symbols: 128", f"symbols: {symbols}")
-    (directory / "copy.yaml").write_text(text)
-    config = resolve(
-        task=str(directory / "copy.yaml"),
-        recipe="buffered",
-        settings={"model": {"memory": {"name": "stack", "size": symbols + 1}}},
-        assignments=["controller=linear", "embedding_size=one-hot", "output_size=null"],
-    )
+    config = one_hot("copy", symbols, "stack", symbols + 1, recipe="buffered")
     weights, inputs = zeros(config)
     weights["operation.signals.bias"][:] = torch.tensor([-20, 20, 20, 20])
     weights["operation.values.weight"][:, : symbols + 1] = 20 * torch.eye(symbols + 1)

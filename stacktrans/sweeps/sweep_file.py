@@ -14,6 +14,8 @@ Condition = Annotated[Settings, BeforeValidator(lambda settings: settings or {})
 """Settings of a condition; null for none."""
 BY_TASK = "by_task"
 """The key of settings for single tasks of the grid, by the tasks' names."""
+RUN_FACTS = ("outcome", "seconds", "batches", "attempts", "parameters", "perplexity")
+"""What is known of each run besides its measures."""
 Figure = float | tuple[float, float, float]
 """A published figure: a number, or the least, the median and the greatest."""
 
@@ -128,10 +130,6 @@ class Claim(Section):
     holds: Annotated[list[ClaimPart], Field(min_length=1)]
 
 
-RUN_FACTS = ("outcome", "seconds", "batches", "attempts", "parameters", "perplexity")
-"""What is known of each run besides its measures."""
-
-
 class SweepFile(Section):
     """The schema of a sweep's file.
 
@@ -197,8 +195,7 @@ class SweepFile(Section):
     def _columns_are_distinct(self) -> Self:
         for name in self.measures:
             if self.columns.count(name) > 1:
-                other = "the name of another column of the results"
-                raise ValueError(f"measures.{name}: {other}")
+                raise ValueError(f"measures.{name}: the name of another column of the results")
         return self
 
     @model_validator(mode="after")

@@ -119,7 +119,7 @@ class Transformation(Task):
         elif len(target) and not 0 <= target.min() <= target.max() <= last:
             problem = f"ids {target.min()} to {target.max()}; expected 0 to {last}"
         else:
-            return target.astype(np.int64)
+            return target.astype(np.int64, copy=False)
         raise StacktransError(f"generator {type(self).__name__} drew a wrong pair: {problem}")
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
